@@ -20,14 +20,15 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from cleaner_rl.resample import PlainConfig, group_of, select
-from cleaner_rl.rollout import Completion, Finish, Purifier, RolloutBudget, RolloutRunner, TokenModel, open_runner
+from cleaner_rl.rollout import Purifier, RolloutBudget, RolloutRunner, TokenModel, open_runner
 from cleaner_rl.rollout import tool_result as seen
+from cleaner_rl.rollout.engines import TransformersEngine
 from cleaner_rl.tasks import Message, Task, load_prompt
 from cleaner_rl.tools import feedback
-from cleaner_rl.trajectory import Ids, RepairMode, Scores, TokenSpan, Trajectory, first_attempt_tally
+from cleaner_rl.trajectory import RepairMode, TokenSpan, Trajectory, first_attempt_tally
 from cleaner_sandbox import BARE, Node, NodeConfig, RunRequest
 
-SEEDS, STEPS, GROUPS, SAMPLES, BUDGET = (0, 1, 2), 12, 6, 8, RolloutBudget(turns=3)
+SEEDS, STEPS, GROUPS, SAMPLES, BUDGET = (0, 1, 2), 12, 6, 8, RolloutBudget(turns=3, tokens=64)
 METHODS = {"hindsight": Purifier(RepairMode.HINDSIGHT), "grpo": None}
 PROMPT, CALL, ANSWER = load_prompt("fenced"), "```python\nprint({})\n```", "\\boxed{{{}}}"
 WORDS = "ant bee cake deer eagle fig goose hare idea jelly kite lemon maple nest olive pear rice seed tea wave".split()
@@ -42,7 +43,6 @@ PYTHON = {javascript.format(word): code.format(word) for javascript, code in EXP
 TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}<|assistant|>"
 SPECIAL, END, PAD = ["<|end|>", "<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"], 0, 1
 TOY = {"n_embd": 64, "n_layer": 1, "n_head": 4, "initializer_range": 0.1, "bos_token_id": END, "eos_token_id": END}
-SAMPLING = {"do_sample": True, "top_k": 0, "max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
 
 
 def demonstrate(task: Task, runner: RolloutRunner[TokenSpan], rng: Random) -> Trajectory[TokenSpan]:
@@ -54,33 +54,13 @@ def demonstrate(task: Task, runner: RolloutRunner[TokenSpan], rng: Random) -> Tr
     return Trajectory(model.begin(PROMPT.messages(task)), (*turns, model.written(ANSWER.format(task.truth)).turn))
 
 
-class TorchEngine:
-    """Serves the toy model to rollouts, and trains it. Requests that come together are sampled as one batch."""
+class TorchEngine(TransformersEngine):
+    """Serves the toy model to rollouts, and trains it."""
 
     def __init__(self, vocabulary: int) -> None:
         self.model = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **TOY)).eval()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-3)
-        self.waiting: list[tuple[torch.Tensor, asyncio.Future[Completion]]] = []
-
-    async def sample(self, prompt_T: Ids, **_: object) -> Completion:
-        self.waiting.append(mine := (torch.tensor(prompt_T).long(), asyncio.Future[Completion]()))
-        await asyncio.sleep(0.03)
-        if self.waiting and self.waiting[-1] is mine:  # Nobody came since: sample for all who wait.
-            batch, self.waiting = self.waiting, []
-            self.sample_batch(batch)
-        return await mine[1]
-
-    def sample_batch(self, batch: list[tuple[torch.Tensor, asyncio.Future[Completion]]]) -> None:
-        ids_BT = pad_sequence([prompt_T for prompt_T, _ in batch], True, PAD, "left")
-        made = self.model.generate(ids_BT, attention_mask=(ids_BT != PAD).long(), pad_token_id=PAD, **SAMPLING)
-        ids_BT = made.sequences[:, ids_BT.shape[1] :]
-        logprobs_BT = torch.stack(made.logits, 1).log_softmax(-1).gather(-1, ids_BT[..., None])[..., 0]
-        for ids_T, logprobs_T, (_, answer) in zip(ids_BT.int().numpy(), logprobs_BT.numpy(), batch, strict=True):
-            end, finish = [*ids_T, END].index(END) + 1, Finish.STOP if END in ids_T else Finish.LENGTH
-            answer.set_result(Completion(ids_T[:end], logprobs_T[:end], finish))
-
-    async def score(self, prefix_T: Ids, suffix_T: Ids, **_: object) -> Scores:
-        return Scores(self.logprobs(torch.tensor([[*prefix_T, *suffix_T]]))[0, -len(suffix_T) :].detach().numpy())
+        super().__init__(self.model)
 
     def logprobs(self, ids_BT: torch.Tensor) -> torch.Tensor:
         return self.model(ids_BT).logits[:, :-1].log_softmax(-1).gather(-1, ids_BT[:, 1:, None])[..., 0]
