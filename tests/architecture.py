@@ -21,7 +21,7 @@ PACKAGE = "cleaner_rl"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 FACES = (
     "trajectory.store", "logs.warrant", "rollout.engines", "rollout.balance",
-    "train.rows", "train.trl", "train.verifiers",
+    "train.rows", "train.trl", "train.verifiers", "train.openenv",
 )  # fmt: skip
 """Public beside the packages themselves: each needs libraries that the package as a whole does not."""
 SANDBOX = "cleaner_sandbox"

@@ -189,15 +189,23 @@ INSTEAD_OF_CONTENT = re.compile(
 """Beginnings of what a harness writes in place of such content."""
 
 
-def judge_call(call: ToolCall, text: str, fields: Mapping[str, Any], *, no_error_means_success: bool = False) -> Judged:
+def judge_call(
+    call: ToolCall,
+    text: str,
+    fields: Mapping[str, Any],
+    *,
+    no_error_means_success: bool = False,
+    by_words: bool = True,
+) -> Judged:
     """Judge how a call ended, by the text of its result and the fields of the message that holds it.
 
     `no_error_means_success`: the source has a field for errors, so that a result without one is a success. Tools that
-    run programs are excepted, because their errors are part of what they print.
+    run programs are excepted, because their errors are part of what they print. `by_words`: whether words of the text
+    may decide. Without them only fields, and the exit code or the error that the harness wrote around the text, do.
     """
     opened = open_text(plain(text), call)
     told = field_signals(fields)
-    status, by = _status(call, opened, told, no_error_means_success)
+    status, by = _status(call, opened, told, no_error_means_success, by_words)
     if call.problem is not None:
         # Where all went well, somebody could read the call after all.
         malformed = ToolResult(Status.MALFORMED, text, explanation=call.problem)
@@ -231,8 +239,11 @@ def read_text(text: str, call: ToolCall) -> Status | None:
     return READ[call.kind](stripped, call)
 
 
-def _status(call: ToolCall, opened: Opened, told: Signals, no_error_means_success: bool) -> tuple[Status | None, By]:
+def _status(
+    call: ToolCall, opened: Opened, told: Signals, no_error_means_success: bool, by_words: bool
+) -> tuple[Status | None, By]:
     """Return how a call ended, and what that is known by."""
+    text = opened.text if by_words else ""
     flag, by = (opened.signals.status, By.TEXT) if told.status is None else (told.status, By.FIELD)
     code = opened.signals.exit_code if told.exit_code is None else told.exit_code
     if code is not None and code != NOT_ENDED:
@@ -240,11 +251,14 @@ def _status(call: ToolCall, opened: Opened, told: Signals, no_error_means_succes
         if code == 0 and told.exit_code is None and flag not in (None, Status.OK):
             return None, By.NOTHING
         ended = EXIT_STATUSES.get(code, Status.CRASHED if code < 0 else Status.ERROR)
-        return (ended if ended is Status.OK else _more_exactly(ended, flag, opened.text, call)), by
+        return (ended if ended is Status.OK else _more_exactly(ended, flag, text, call)), by
     if flag is not None and flag is not Status.OK:
-        return _more_exactly(flag, flag, opened.text, call), by
+        return _more_exactly(flag, flag, text, call), by
     if flag is None and no_error_means_success and call.kind not in PROGRAMS:
         return Status.OK, By.FIELD
+    if not by_words:
+        told_ok = flag is Status.OK and code is None and not opened.is_data
+        return (flag, by) if told_ok else (None, By.NOTHING)
     if code == NOT_ENDED and STOPPED_AT.search(opened.text):
         return Status.TIMEOUT, By.TEXT
     status = None if opened.is_data and call.kind not in PROGRAMS else read_text(opened.text, call)

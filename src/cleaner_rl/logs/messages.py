@@ -130,6 +130,8 @@ class Reader:
     dialect: Dialect = Dialect()
     form: str | None = None
     """The call format of calls in text; None: Hermes or XML, whichever the record has."""
+    by_words: bool = True
+    """Whether words of a result may say how its call ended; see `judge_call`."""
     judged: Counter[str] = field(default_factory=Counter)
 
     def read(self, before: Sequence[Message], messages: Sequence[Message]) -> ReadMessages:
@@ -319,7 +321,13 @@ class Reader:
         return tuple(results) if len(results) == len(calls) else ()
 
     def _result(self, call: ToolCall, heard: Heard) -> ToolResult | None:
-        found = judge_call(call, heard.text, heard.fields, no_error_means_success=self.dialect.no_error_means_success)
+        found = judge_call(
+            call,
+            heard.text,
+            heard.fields,
+            no_error_means_success=self.dialect.no_error_means_success,
+            by_words=self.by_words,
+        )
         self.judged[found.by] += 1
         return found.result
 

@@ -22,7 +22,7 @@ from typing import Any, Generic
 from cleaner_rl.logs.formats.base import log_of
 from cleaner_rl.logs.warrant import Leftovers, Warrant
 from cleaner_rl.logs.warrant.parsers import needed_parsers
-from cleaner_rl.purify import LeftAlone, Reason, RepairConfig, hindsight
+from cleaner_rl.purify import LeftAlone, Reason, Refusal, RepairConfig, hindsight
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import (
     RepairMode,
@@ -78,15 +78,25 @@ class PurifiedLog(Generic[S]):
 
 
 def purify_log(
-    trajectory: Trajectory[S], config: RepairConfig, leftovers: Leftovers = Leftovers.UNCHECKED
+    trajectory: Trajectory[S],
+    config: RepairConfig,
+    leftovers: Leftovers = Leftovers.UNCHECKED,
+    *,
+    refusal: Refusal | None = None,
 ) -> PurifiedLog[S]:
     """Repair every failed turn that the model itself corrected, within the borders above, where that is warranted.
 
-    `leftovers` says whether the caller replays Python programs (see `warrant.Leftovers`).
+    `leftovers` says whether the caller replays Python programs (see `warrant.Leftovers`). `refusal` is asked before the
+    warrant: it can only refuse more.
     """
     needed_parsers()
     bare = without_rescoring(trajectory)
-    purified = hindsight(bare, config, Warrant(bare, config, leftovers), frozenset(_borders(trajectory)))
+    warrant = Warrant(bare, config, leftovers)
+
+    def refused(failures: range, failed: int) -> StrEnum | None:
+        return (None if refusal is None else refusal(failures, failed)) or warrant(failures, failed)
+
+    purified = hindsight(bare, config, refused, frozenset(_borders(trajectory)))
     turns = _with_scores(purified.trajectory.turns, trajectory.turns)
     return PurifiedLog(replace(trajectory, turns=tuple(turns)), purified.left_alone)
 

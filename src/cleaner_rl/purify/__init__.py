@@ -16,7 +16,7 @@ graft were sampled after an error that the trainer never sees; the effect is mea
 """
 
 from cleaner_rl.purify.config import OnUnrepaired, PurifyConfig, PurifyScope, RepairConfig, Schedule, Views
-from cleaner_rl.purify.hindsight import LeftAlone, Reason, hindsight, left_alone, purify
+from cleaner_rl.purify.hindsight import LeftAlone, Reason, Refusal, hindsight, left_alone, purify
 from cleaner_rl.purify.replay import (
     ExecuteCall,
     ReplayDifference,
@@ -40,6 +40,7 @@ __all__ = [
     "PurifyConfig",
     "PurifyScope",
     "Reason",
+    "Refusal",
     "RepairBudget",
     "RepairConfig",
     "RepairOutcome",

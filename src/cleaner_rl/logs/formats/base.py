@@ -31,6 +31,9 @@ class Reading:
     call_format: str | None = None
     """Format of calls in text; None: Hermes or XML, whichever is there."""
     run: str = "log"
+    by_words: bool = True
+    """Whether words of a result may say how its call ended. Without them, only exit codes, flags and error fields do;
+    formats whose records hold a list of messages know this setting."""
 
     @property
     def tools(self) -> LoggedTools:

@@ -101,7 +101,8 @@ class MessagesFormat:
             raise Unreadable("a record without a list of messages")
         if self.given_back(rest, field, messages) != record:
             raise Unreadable("a record that would be written differently")
-        found = Reader(reading.tools, self.dialect, reading.call_format).read((), self._unpacked(messages))
+        reader = Reader(reading.tools, self.dialect, reading.call_format, reading.by_words)
+        found = reader.read((), self._unpacked(messages))
         reward, success = outcome_of(record)
         log = {"format": self.name, "id": self.id_of(record), "field": field, "record": rest, **found.kept}
         key = key_of(record, number, reading, found.prompt.text)
