@@ -325,6 +325,12 @@ def test_the_site_builds_and_no_link_of_it_is_broken(tmp_path: Path) -> None:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SITE_SECONDS, check=False
     )
     assert ran.returncode == 0, ran.stderr
+    loaded = re.findall(
+        r'<(?:script|link rel="stylesheet")[^>]*(?:src|href)="(.*?)"', (tmp_path / "site/index.html").read_text()
+    )
+    assert [each for each in loaded if ":" in each] == [], "loaded from elsewhere"
+    assert any("iframe-worker" in each for each in loaded)
+    assert (tmp_path / "site/search/search_index.js").is_file(), "search without a server"
 
 
 def test_the_store_pages_query_counts_failed_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
