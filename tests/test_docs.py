@@ -301,6 +301,13 @@ def test_files_that_the_readme_links_to_are_there() -> None:
             assert (ROOT / link).exists(), f"{page.name} links to {link}"
 
 
+def test_the_page_for_language_models_names_every_page() -> None:
+    said = (DOCS / "llms.txt").read_text()
+    pages = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page.parent.name != "api"]
+    assert [page for page in pages if page != "index.md" and f"]({page})" not in said] == []
+    assert [link for link in re.findall(r"\]\((.*?)\)", said) if not (DOCS / link).is_file()] == []
+
+
 def test_each_known_fault_has_a_row_and_each_row_a_test() -> None:
     held: dict[str, set[str]] = defaultdict(set)
     for file in [*(ROOT / "tests").rglob("test_*.py"), *ROOT.glob("packages/*/tests/**/test_*.py")]:
