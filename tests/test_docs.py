@@ -39,6 +39,7 @@ import pytest
 
 from benchmarks.lab.methods import BASELINE
 from cleaner_rl.cli import main
+from cleaner_rl.logs import log_format_names
 from cleaner_rl.trajectory.store import ParquetWriter
 from tests import docs_size, frozen
 from tests.builders import failed, trajectory, worked
@@ -208,14 +209,25 @@ def wrong_figures(text: str) -> list[str]:
 
 
 def wrong_counts(text: str) -> list[str]:
-    """The counts of attacks of a page that aren't that of the kept run."""
-    tried = {str(len(json.loads((KEPT_RESULTS / "sandbox_check.json").read_text())["figures"]["details"]))}
-    named = re.findall(r"\b(\d+)(?: harmless)? attacks\b", re.sub(r"<!--.*?-->", "", text))
-    return [f"{count} attacks, not {sorted(tried)}" for count in named if count not in tried]
+    """The counts of attacks, of log formats and of an example's lines that a page has and that are others."""
+    attacks = len(json.loads((KEPT_RESULTS / "sandbox_check.json").read_text())["figures"]["details"])
+    loop = len((ROOT / "examples" / "train_loop.py").read_text().splitlines())
+    counted = {
+        r"\b(\d+)(?: harmless)? attacks\b": attacks,
+        r"\b(\d+) formats\b": len(log_format_names()),
+        r"training loop in (\d+) lines": round(loop, -1),
+    }
+    prose = re.sub(r"<!--.*?-->", "", text)
+    return [
+        f"{said}, not {right}"
+        for what, right in counted.items()
+        for said in re.findall(what, prose)
+        if int(said) != right
+    ]
 
 
 def test_figures_and_counts_of_the_pages_are_the_kept_ones() -> None:
-    for page in (*PAGES, *ROOT.glob("packages/*/*.md"), *ROOT.glob("docs/*.txt")):
+    for page in (*PAGES, ROOT / "ARCHITECTURE.md", *ROOT.glob("packages/*/*.md"), *ROOT.glob("docs/*.txt")):
         text = page.read_text()
         assert text.count("<!-- kept:") == len(KEPT.findall(text)), page
         assert not wrong_figures(text), page
@@ -230,7 +242,9 @@ def test_a_seeded_wrong_figure_and_count_are_noticed() -> None:
     assert not wrong_figures(length.format("508"))
     assert wrong_figures(length.format("509"))
     assert not wrong_counts("It stopped all 508 attacks.")
-    assert wrong_counts("It stopped all 430 attacks.")
+    assert wrong_counts("It stopped all 430 attacks.") == ["430, not 508"]
+    assert wrong_counts("It reads 3 formats.")
+    assert wrong_counts("the whole training loop in 1000 lines")
 
 
 def test_every_kept_file_that_the_page_on_verification_names_is_there() -> None:

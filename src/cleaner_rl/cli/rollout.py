@@ -112,7 +112,7 @@ ELSEWHERE = (
 @model_options.patience
 @options.as_json
 def rollout(**chosen: Any) -> None:
-    """Let a model work on tasks, and keep what comes of it.
+    """Let a model work on tasks, and store its trajectories.
 
     \b
     Example:

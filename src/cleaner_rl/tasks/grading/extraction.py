@@ -1,7 +1,7 @@
 r"""Find the answer in a model's final turn.
 
 - Mathematics: in the last `\boxed{}` (or `\fbox{}`) whose braces balance, wherever in the text it is. Boxes side by
-  side are one answer; a box in a program or behind "not" is none.
+  side are one answer; boxes in a program or after "not" are ignored.
 - Choices: see `choice`.
 - Programs: in the last fenced block marked as Python, or the last fenced block of all, as far in as its fence.
 
@@ -34,7 +34,7 @@ def boxed(text: str) -> str | None:
 def boxed_answer(text: str) -> str | None:
     r"""Return what a text gives as its answer: its last box, and boxes side by side with it, as a list.
 
-    A box in a program, and one behind "not", is none.
+    Boxes in a program or after "not" are ignored.
     """
     text = _without_programs(text)
     found = _last_box(text)
