@@ -72,6 +72,7 @@ def test_each_way_takes_its_own_turns_into_the_loss(site: Path) -> None:
     told = f"  File \"main.py\", line 2\n    {cut}\n         ^\nSyntaxError: '(' was never closed"
     logs = folder / "logs.jsonl"
     records = [chat_log((right, "12")), chat_log((cut, told), (right, "12"))]
+    records[1]["messages"][0]["content"] += " Please."  # the same conversation would be written once
     logs.write_text("".join(json.dumps(each) + "\n" for each in records))
     rows, summary = prepared(logs, folder)
     masks = {way: [each["loss_mask"] for each in rows[way]] for way in WAYS}

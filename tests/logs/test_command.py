@@ -583,8 +583,9 @@ def test_places_by_uri_as_in_an_object_store(options: str, tmp_path: Path) -> No
     found = cleaned(logs, "--out", out, "--same", "--sft", "parquet")
     assert found["edits"] == {"graft": 32, "replace": 4}
     here = cleaned(tmp_path / "logs", "--out", tmp_path / "here", "--same", "--sft", "parquet")
-    named = {"out": "", "files": [], "examples": []}
+    named = {"out": "", "files": [], "examples": [], "tables": {}}
     assert {**found, **named} == {**here, **named}
+    assert found["tables"]["tools"] == here["tables"]["tools"]
     stores = [list(read(tmp_path / f"{each}/store")) for each in ("out", "here")]
     there, local = ([replace(one, info=RolloutInfo()) for one in store] for store in stores)
     assert there == local

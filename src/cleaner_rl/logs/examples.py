@@ -51,7 +51,7 @@ def example(trajectory: Trajectory[Any], turn: Turn[Any], edit: Edit[Any], tool:
     failed = edit.original[0]
     source = log_of(trajectory).get("source") or {"file": str(trajectory.key), "line": None, "id": None}
     before, after = _changed(_lines(failed.code), _lines(turn.code))
-    error = next((_error(result) for result in failed.results if result.failed), "")
+    error = next((error_of(result) for result in failed.results if result.failed), "")
     own = None if source["id"] is None else str(source["id"])
     return EditExample(tool, source["file"], source["line"], own, edit.kind.value, before, error, after)
 
@@ -86,7 +86,8 @@ def _shown(lines: list[str]) -> tuple[str, ...]:
     return tuple(_cut(line) for line in lines[:LINES])
 
 
-def _error(result: ToolResult) -> str:
+def error_of(result: ToolResult) -> str:
+    """Return what a call gave, in a line."""
     if result.exception is not None:
         return _cut(f"{result.exception.type}: {result.exception.message}")
     said = [line for line in plain(result.stderr or result.output or result.explanation).splitlines() if line.strip()]

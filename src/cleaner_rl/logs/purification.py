@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from cleaner_rl.logs.containers import Kind, LogError
 from cleaner_rl.logs.duplicates import leave_out_duplicates
 from cleaner_rl.logs.jobs import UnitTask, alone, begin, run
+from cleaner_rl.logs.places import below, is_remote, put
 from cleaner_rl.logs.plans import PATHS, LogFile, LogPlan, options_of, plan
 from cleaner_rl.logs.rendering import template_of
 from cleaner_rl.logs.report import as_text
 from cleaner_rl.logs.secrets import needed_scanner, secret_scanner
 from cleaner_rl.logs.summary import PurifySummary, total
+from cleaner_rl.logs.tables import REPORT
 from cleaner_rl.logs.warrant.parsers import needed_parsers
 from cleaner_rl.logs.work import Check, LogSettings
 
@@ -142,6 +146,11 @@ def purify(
             left = leave_out_duplicates(folder)
             summary.duplicate_rows += summary.sft_rows - left
             summary.sft_rows = left
+        # On the file system of the output, so that it can be moved there.
+        with tempfile.TemporaryDirectory(dir=None if is_remote(folder) else folder, prefix=".") as made_here:
+            report = Path(made_here) / REPORT
+            report.write_text(summary.tables.as_markdown(), encoding="utf-8", errors="replace")
+            put(report, below(folder, REPORT))
     return job.result(summary, made, folder)
 
 

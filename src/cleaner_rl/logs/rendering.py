@@ -40,7 +40,11 @@ class Template:
 
     def count(self, messages: list[Record], tools: list[Record] | None) -> int:
         """Return the tokens of messages."""
-        return len(self.tokenizer(self.text(messages, tools), add_special_tokens=False)["input_ids"])
+        return self.count_text(self.text(messages, tools))
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text."""
+        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def labelled(self, row: Record, max_tokens: int | None) -> Iterator[tuple[list[int], list[int]]]:
         """Yield token ids and labels that teach each message in the loss once."""

@@ -11,6 +11,7 @@ from cleaner_rl.logs.examples import OF_EACH_TOOL, EditExample, example, first_o
 from cleaner_rl.logs.formats.base import log_of
 from cleaner_rl.logs.purified import PurifiedLog, abandoned, repeated_calls
 from cleaner_rl.logs.records import OPAQUE
+from cleaner_rl.logs.tables import Tables
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import Edit, TokenSpan, Trajectory, Turn
 
@@ -142,6 +143,8 @@ class PurifySummary:
     """Repaired trajectories that could not be replayed, by reason."""
     roc: Counter[str] = field(default_factory=Counter)
     """Trajectories that GRPO-RoC kept and dropped."""
+    tables: Tables = field(default_factory=Tables)
+    """Counts by tool name and by file, and the most frequent errors."""
     sft_rows: int = 0
     duplicate_rows: int = 0
     """Rows for supervised fine-tuning that were left out, because the same conversation is there already."""
@@ -176,6 +179,7 @@ class PurifySummary:
         unjudged = [turn for turn in before.turns if turn.calls and not turn.results]
         self.unanswered_turns += sum(turn.observation is None for turn in unjudged)
         self.unsure_turns += sum(turn.observation is not None for turn in unjudged)
+        self.tables.add(before, after)
         new = _new_edits(before, after)
         self.edited += bool(new)
         self.edits.update(edit.kind.value for _, edit in new)
@@ -223,7 +227,8 @@ class PurifySummary:
         plain = {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
         tools = {tool: counts.to_json() for tool, counts in self.tools.items()}
         examples = [each.to_json() for each in self.examples]
-        return {**plain, "tools": tools, "examples": examples, "secrets": self.secrets.to_json()}
+        objects = {"secrets": self.secrets.to_json(), "tables": self.tables.to_json()}
+        return {**plain, "tools": tools, "examples": examples, **objects}
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> PurifySummary:
@@ -232,6 +237,7 @@ class PurifySummary:
         for name in kept.keys() & {each.name for each in fields(cls)}:
             value = kept[name]
             setattr(made, name, Counter(value) if isinstance(value, dict) else value)
+        made.tables = Tables.from_json(kept.get("tables", {}))
         made.secrets = Secrets.from_json(kept.get("secrets", {}))
         counts = kept.get("tools", {}).items()
         made.tools = ByTool(

@@ -29,6 +29,7 @@ from cleaner_rl.logs.secrets import SecretScanner, needed_scanner, secret_scanne
 from cleaner_rl.logs.sft import UnsureTurns, sft_rows
 from cleaner_rl.logs.sinks import SINKS, Sink
 from cleaner_rl.logs.summary import PurifySummary
+from cleaner_rl.logs.tables import about_tokens
 from cleaner_rl.logs.trainers import ID, Trainer, form_of, written_for
 from cleaner_rl.purify import PurifyScope, Reason, RepairConfig, left_alone
 from cleaner_rl.trajectory import RolloutInfo, Trajectory, sampled_turns
@@ -217,6 +218,8 @@ class _Outputs:
         try:
             if self.sft is not None and not (settings.solved_only and not _solved(trajectory)):
                 rows = sft_rows(trajectory, clean_only=settings.clean_only, unsure=settings.unsure)
+                count = about_tokens if self.template is None else self.template.count_text
+                self.summary.tables.add_rows(trajectory, rows, count)
                 made = written_for(rows, form_of(settings.sft_for), self.template, settings.max_tokens)
                 for row in list(made):
                     if row[ID] in self.seen:
