@@ -145,7 +145,7 @@ def of_trl(groups: Sequence[Sequence[Graded]], folder: Path) -> Batch:
     from tests.train.parity import tiny_model
     from tests.trl.tiny import scored
 
-    _, batch = scored(tiny_model(vocabulary=1024), groups, folder, method="hindsight")
+    _, batch = scored(tiny_model(vocabulary=1024), groups, folder, method="hindsight", weights=WEIGHTS)
     made: Batch = []
     for place, advantage in enumerate(batch["advantages"].tolist()):
         present = batch["completion_mask"][place].bool()
