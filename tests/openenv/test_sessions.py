@@ -137,6 +137,23 @@ def test_an_error_field_is_a_failure_and_a_missing_argument_alone_is_none() -> N
     assert [turn.node_id for turn in made.turns] == ["node1", "node2"]
 
 
+def test_what_the_harness_drops_from_its_history_is_masked() -> None:
+    """As mini-swe-agent does with a call that it can't take: it asks again, without the model's message."""
+    from openenv.core.harness import TrainingTrace
+
+    for dropped in (UNKNOWN, replace(RIGHT, arguments='{"city": Oslo}')):
+        (alone,) = entries("How is it?", [dropped])
+        said = alone["response"]["choices"][0]["message"]
+        if dropped is not UNKNOWN:  # the engine's parser found no call in it
+            said["content"] = f"I ask.{said.pop('tool_calls')}"
+        alone["metadata"] = {"node_id": "dropped"}
+        for call in said.get("tool_calls", ()):
+            call["id"] = "dropped"
+        made = session(TrainingTrace.from_entries([alone, *entries("How is it? Again.", [RIGHT, ANSWER])]))
+        assert supervised(made.fetch_training_trace()) == [False, True, True]
+        assert [[turn.failed for turn in each.turns] for each in made.trajectories] == [[True], [False, False]]
+
+
 @contextmanager
 def _runs(outputs: dict[str, str]) -> Iterator[Callable[[ToolCall], str]]:
     yield lambda call: outputs[str(call.arguments["command"])]

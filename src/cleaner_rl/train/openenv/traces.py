@@ -126,7 +126,11 @@ class TraceReader:
         turn = read_tokens(sampled, self.vocabulary, self.call_format, self.reading.tools, self.stop_ids)
         heard = heard_after(turns, index)
         logged, spoke = self._logged(reply(captured), heard)
-        calls, results = _with_problems(logged, captured.request.get("tools"), answered=bool(heard))
+        went_on = index + 1 < len(turns)
+        calls, results = _with_problems(logged, captured.request.get("tools"), went_on=went_on)
+        if went_on and not calls and turn.calls and all(call.problem for call in turn.calls):
+            # Nobody could read the call, so nothing ran.
+            return replace(turn, results=tuple(each for call in turn.calls if (each := call.refusal))), spoke
         if _same_calls(turn.calls, calls):
             read = zip(turn.calls, calls, strict=True)
             placed = tuple(replace(theirs, start=ours.start, end=ours.end) for ours, theirs in read)
@@ -315,18 +319,19 @@ def _same_words(message: Message, other: Message) -> bool:
 
 
 def _with_problems(
-    turn: Turn[TextSpan], offered: Sequence[Mapping[str, Any]] | None, *, answered: bool
+    turn: Turn[TextSpan], offered: Sequence[Mapping[str, Any]] | None, *, went_on: bool
 ) -> tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]:
     """Return a turn's calls and results, where a call that the harness can't have taken is malformed.
 
-    A call whose tool the request doesn't name is one unless the harness says that it worked. A call that lacks an
-    argument is one where the harness says that it failed: a tool may have a default that its schema doesn't tell.
+    A call whose tool the request doesn't name is one if the harness went on and doesn't say that it worked. A call that
+    lacks an argument is one where the harness says that it failed: a tool may have a default that its schema doesn't
+    tell.
     """
     functions = [each.get("function") or each for each in offered or () if isinstance(each, Mapping)]
     specs = {str(each.get("name")): ToolSpec(str(each.get("name")), each.get("parameters") or {}) for each in functions}
     problems = [call.problem or _problem(call, specs) for call in turn.calls]
     results = turn.results
-    if not results and answered and problems and all(map(_unknown, turn.calls, [specs] * len(problems))):
+    if not results and went_on and problems and all(map(_unknown, turn.calls, [specs] * len(problems))):
         results = tuple(ToolResult(Status.MALFORMED, explanation=problem or "") for problem in problems)
     if not results:
         return turn.calls, ()
