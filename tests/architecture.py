@@ -20,7 +20,7 @@ DIAGRAM = re.compile(r"(?<=```mermaid\n).*?(?=```\n)", re.DOTALL)
 PACKAGE = "cleaner_rl"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 FACES = (
-    "trajectory.store", "logs.warrant", "rollout.engines", "rollout.balance",
+    "trajectory.store", "rollout.engines", "rollout.balance",
     "train.rows", "train.trl", "train.verifiers", "train.openenv",
 )  # fmt: skip
 """Public beside the packages themselves: each needs libraries that the package as a whole does not."""

@@ -62,6 +62,10 @@ def failed(code: str = "print(y)", reasoning: str = "I print y. ", result: ToolR
     return observed(drafted(written(code, f"{reasoning}\n")), result or error())
 
 
+def unread(code: str = "print(1 + )") -> Turn[TokenSpan]:
+    return failed(code, result=ToolResult(Status.ERROR, exception=ExceptionInfo("SyntaxError", "invalid syntax")))
+
+
 def worked(code: str = "print(2)", reasoning: str = "I print 2. ", level: float = -1.5) -> Turn[TokenSpan]:
     return observed(drafted(written(code, f"{reasoning}\n"), level), OK)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from cleaner_rl.logs import formats
-from cleaner_rl.logs.warrant import rules
 
 
 def install(
@@ -37,6 +36,4 @@ def install(
     # Plug-ins stay loaded for as long as a process lives; here a process sees many installations.
     formats.log_format.cache_clear()
     monkeypatch.setattr(formats, "_asked", cache(formats._asked.__wrapped__))
-    for name in ("_of_tool", "_others"):
-        monkeypatch.setattr(rules, name, cache(getattr(rules, name).__wrapped__))
     return folder

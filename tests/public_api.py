@@ -16,7 +16,6 @@ MODULES = (
     "cleaner_rl.trajectory.store",
     "cleaner_rl.purify",
     "cleaner_rl.logs",
-    "cleaner_rl.logs.warrant",
     "cleaner_rl.replay",
     "cleaner_rl.resample",
     "cleaner_rl.tasks",

@@ -122,32 +122,6 @@ def test_a_comparison_whose_plots_need_an_extra_names_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "package"), [("tree_sitter", "tree-sitter"), ("tree_sitter_bash", "tree-sitter-bash"), ("sqlglot",) * 2]
-)
-def test_logs_whose_repair_needs_an_extra_name_it_and_are_not_begun(module: str, package: str) -> None:
-    Path("log.jsonl").write_text(json.dumps(openai(CASES[0])) + "\n")
-    ran = cleaner("purify", "log.jsonl", "--out", "out", missing=(module,))
-    assert ran.returncode == 1
-    assert f" {package} not installed" in ran.stderr
-    assert ran.stderr.endswith("pip install 'cleaner-rl[logs]'\n")
-    assert not Path("out").exists()
-
-
-def test_logs_that_are_not_repaired_need_no_extra() -> None:
-    Path("log.jsonl").write_text(json.dumps(openai(CASES[0])) + "\n")
-    ran = cleaner(
-        "purify",
-        "log.jsonl",
-        "--out",
-        "out",
-        "--method",
-        "mask",
-        missing=("tree_sitter", "tree_sitter_bash", "sqlglot"),
-    )
-    assert ran.returncode == 0, ran.stderr
-
-
-@pytest.mark.parametrize(
     ("command", "extras"),
     [("rollout", "eval,rollout,sandbox"), ("eval", "eval,rollout,sandbox"), ("train", "verl")],
 )

@@ -20,7 +20,7 @@ def test_ours_are_listed_and_whole() -> None:
     code, found = listed()
     assert code == 0
     assert set(found.values()) == {""}
-    assert {("cleaner-rl", name) for name in ("hermes", "python", "math", "openai", "session")} <= set(found)
+    assert {("cleaner-rl", name) for name in ("hermes", "math", "openai", "session")} <= set(found)
     assert "cleaner_rl.graders\n  choice " in CliRunner().invoke(main, ["plugins"]).output
 
 

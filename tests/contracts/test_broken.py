@@ -17,13 +17,10 @@ from cleaner_rl.contracts.call_formats import CallFormatContract
 from cleaner_rl.contracts.engines import EngineContract
 from cleaner_rl.contracts.graders import GraderContract
 from cleaner_rl.contracts.log_adapters import LogAdapterContract
-from cleaner_rl.contracts.repair_rules import Case as RepairCase
-from cleaner_rl.contracts.repair_rules import RepairRulesContract
 from cleaner_rl.contracts.tools import ToolContract
 from cleaner_rl.contracts.trainers import Rollout, Trained, TrainerContract
 from cleaner_rl.logs.formats.codex import CodexFormat
 from cleaner_rl.logs.formats.openai import OpenAIFormat
-from cleaner_rl.logs.warrant import FailedCall, ToolRules, Unwarranted
 from cleaner_rl.resample import advantages
 from cleaner_rl.rollout import Completion, EngineFaultError, Finish
 from cleaner_rl.tasks import Grade, Outcome, Task
@@ -102,108 +99,6 @@ def test_a_broken_call_format(broken: str) -> None:
 
 
 COUNT = itertools.count()
-
-# Repair rules: of a lamp, with one thing broken.
-
-
-class LampRules(ToolRules):
-    tools: Any = ("lamp",)
-
-    def is_mistake(self, failed: FailedCall) -> bool:
-        return "no such colour" in failed.tool_output
-
-    def changed(self, failed: FailedCall) -> bool:
-        return "turned on" in failed.tool_output
-
-    def is_bypass(self, failed: FailedCall, correction: ToolCall) -> bool:
-        return "force" in correction.arguments
-
-    def compared(self, call: ToolCall) -> Mapping[str, str]:
-        return {name: str(value) for name, value in call.arguments.items()}
-
-
-class Nameless(LampRules):
-    tools = ("lamps",)
-
-
-class Wary(LampRules):
-    def changed(self, failed: FailedCall) -> bool:
-        return True
-
-
-class Sure(LampRules):
-    def is_mistake(self, failed: FailedCall) -> bool:
-        return "broken" not in failed.tool_output
-
-    def compared(self, call: ToolCall) -> Mapping[str, str]:
-        return {"room": str(call.arguments.get("room"))}
-
-
-class Forces(LampRules):
-    def is_bypass(self, failed: FailedCall, correction: ToolCall) -> bool:
-        return False
-
-
-class Blurs(LampRules):
-    def compared(self, call: ToolCall) -> Mapping[str, str]:
-        return {"room": "any"} if call.arguments.get("room") != "loo" else {"room": "loo"}
-
-
-class Expects(LampRules):
-    def compared(self, call: ToolCall) -> Mapping[str, str]:
-        return {name: str(call.arguments[name]) for name in ("room", "colour")}
-
-
-class Moody(LampRules):
-    def is_bypass(self, failed: FailedCall, correction: ToolCall) -> bool:
-        return next(COUNT) % 2 == 0
-
-
-RULES: dict[str, tuple[type[ToolRules], str]] = {
-    "nameless": (Nameless, "tools_that_they_name"),
-    "wary": (Wary, "mistakes_are_repaired"),
-    "forces": (Forces, "refused_for_its_reason"),
-    "sure": (Sure, "unknown_words"),
-    "blurs": (Blurs, "no_correction"),
-    "expects": (Expects, "gets_an_answer"),
-    "moody": (Moody, "same_each_time"),
-}
-
-
-class Lamp(RepairRulesContract):
-    def make(self) -> Any:
-        return LampRules()
-
-    def repairs(self) -> Sequence[RepairCase]:
-        told = "no such colour: 'purpel'; in the attic"
-        return [
-            RepairCase("lamp", {"room": room, "colour": "purpel"}, told, {"room": room, "colour": "purple"})
-            for room in ("hall", "attic")
-        ]
-
-    def kept(self) -> Mapping[Unwarranted, Sequence[RepairCase]]:
-        case = self.repairs()[0]
-        return {
-            Unwarranted.FINDING: [case._replace(tool_output="the lamp is broken")],
-            Unwarranted.CHANGED: [case._replace(tool_output=f"turned on; {case.tool_output}")],
-            Unwarranted.BYPASS: [case._replace(correction={**case.correction, "force": True})],
-            Unwarranted.OTHER_PURPOSE: [case._replace(correction={"room": "loo", "colour": "purple"})],
-        }
-
-
-def test_rules_that_are_not_broken_pass() -> None:
-    for name in _tests(Lamp):
-        getattr(Lamp(), name)()
-
-
-@pytest.mark.parametrize("broken", RULES)
-def test_broken_repair_rules(broken: str) -> None:
-    class Broken(Lamp):
-        def make(self) -> Any:
-            return RULES[broken][0]()
-
-    assert fails(Broken(), RULES[broken][1])
-
 
 # Graders: of a letter, with one thing broken.
 

@@ -52,24 +52,25 @@ def raised(last: str, line: int = 1, before: str = "") -> str:
 
 
 NAME = raised("NameError: name 'y' is not defined")
+UNREAD = '  File "<stdin>", line 1\n    print(1 + )\n              ^\nSyntaxError: invalid syntax'
 ANSWER = Step("The answer is 2.")
-SLIP = Step("I add.", (py("print(1 + y)", NAME),))
+SLIP = Step("I add.", (py("print(1 + )", UNREAD),))
 FIX = Step("Now right.", (py("print(1 + 1)", "2"),))
 OTHER = Step("Another way.", (py("import math\nfor i in range(3):\n    print(math.factorial(i))", "1\n1\n2"),))
-UNDEFINED = Step("I call f.", (py("print(f(3))", raised("NameError: name 'f' is not defined")),))
-DEFINED = Step("I define f.", (py("def f(n):\n    return n * n + 1\n\nprint(f(3))", "10"),))
-SLIP_AGAIN = Step("Again.", (py("print(1 + z)", raised("NameError: name 'z' is not defined")),))
+OPEN = Step("I add three.", (py("print(alpha + beta + gamma)\nalpha = 1 +\nbeta, gamma = 2, 3", UNREAD),))
+CLOSED = Step("In order.", (py("beta, gamma = 2, 3\nalpha = 1\nprint(alpha + beta + gamma)", "6"),))
+SLIP_AGAIN = Step("Again.", (py("print(1 + ))", UNREAD.replace("+ )", "+ ))")),))
 SYNTAX = """\
   File "<stdin>", line 1
     for i in range(3) print(i)
                       ^^^^^
 SyntaxError: expected ':'"""
 HANDLED = "print('start')\ntry:\n    dict()['a']\nexcept KeyError:\n    print(1 + {})"
-SIGNS = raised("NameError: name 'y' is not defined", 2, "é\n✓\n")
+SIGNS = UNREAD.replace("line 1", "line 2")
 
 CASES = (
     Case("a slip and its correction, alike", (SLIP, FIX, ANSWER), ("graft", "keep"), (2,)),
-    Case("a slip and a longer correction", (UNDEFINED, DEFINED, ANSWER), ("replace", "keep"), (2,)),
+    Case("a slip and a correction that is written otherwise", (OPEN, CLOSED, ANSWER), ("replace", "keep"), (2,)),
     Case("a chain of failures", (SLIP, SLIP_AGAIN, FIX, ANSWER), ("graft", "keep"), (3,)),
     Case("two slips, each mended", (SLIP, FIX, SLIP_AGAIN, FIX, ANSWER), ("graft", "graft", "keep"), (2, 2)),
     Case("nothing failed", (FIX, OTHER, ANSWER), ("keep",) * 3),
@@ -78,7 +79,7 @@ CASES = (
     Case("a failure at the end", (FIX, SLIP), ("keep",) * 2, reward=0.0),
     Case(
         "a person speaks in between",
-        (Step("I add.", (py("print(1 + y)", NAME),), then="Use 1 instead of y."), FIX, ANSWER),
+        (Step("I add.", SLIP.calls, then="Use 1 after the plus."), FIX, ANSWER),
         ("keep",) * 3,
     ),
     Case(
@@ -105,13 +106,13 @@ CASES = (
     Case("the correction prints nothing", (SLIP, Step("I set.", (py("y = 1", ""),)), ANSWER), ("keep",) * 3),
     Case(
         "of two calls one failed, and the correction leaves the other out",
-        (Step("Both.", (py("print(5)", "5"), py("print(1 + y)", NAME))), FIX, ANSWER),
+        (Step("Both.", (py("print(5)", "5"), *SLIP.calls)), FIX, ANSWER),
         ("keep",) * 3,
     ),
     Case(
         "of two calls one failed, and the correction repeats both",
         (
-            Step("Both.", (py("print(5)", "5"), py("print(1 + y)", NAME))),
+            Step("Both.", (py("print(5)", "5"), *SLIP.calls)),
             Step("Both again.", (py("print(5)", "5"), py("print(1 + 1)", "2"))),
             ANSWER,
         ),
@@ -119,7 +120,7 @@ CASES = (
         (2,),
     ),
     Case(
-        "a chained exception after some output",
+        "a chained exception after some output: a part of it ran",
         (
             Step(
                 "I look it up.",
@@ -134,8 +135,7 @@ CASES = (
             ),
             Step("With a number.", (py(HANDLED.format("1"), "start\n2"),)),
         ),
-        ("graft",),
-        (2,),
+        ("keep",) * 2,
     ),
     Case(
         "a syntax error",
@@ -150,7 +150,7 @@ CASES = (
     Case(
         "text of many scripts and signs",
         (
-            Step('Ça va → 好 «"\\n"» </tool_call> {', (py("print('é\\n✓')\nprint(1 + y)", SIGNS),)),
+            Step('Ça va → 好 «"\\n"» </tool_call> {', (py("print('é\\n✓')\nprint(1 + )", SIGNS),)),
             Step("Мы снова.", (py("print('é\\n✓')\nprint(1 + 1)", "é\n✓\n2"),)),
             ANSWER,
         ),

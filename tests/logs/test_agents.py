@@ -19,7 +19,7 @@ from cleaner_rl.logs.plans import plan
 from cleaner_rl.trajectory import undo
 from cleaner_rl.trajectory.store import read
 from tests.logs.agents import AGENTS
-from tests.logs.cases import CASES
+from tests.logs.cases import CASES, UNREAD
 from tests.logs.rendering import RENDERED, Record, openai
 
 SAMPLES = Path(__file__).parent / "data/samples"
@@ -305,8 +305,8 @@ def test_the_steps_of_swe_agent_follow_an_edit_of_its_history(tmp_path: Path) ->
 FENCED = {
     "messages": [
         {"role": "user", "content": "1 + 1?"},
-        {"role": "assistant", "content": "I add.\n\n```python\nprint(1 + y)\n```"},
-        {"role": "user", "content": "Output:\nTraceback (most recent call last):\nNameError: name 'y' is not defined"},
+        {"role": "assistant", "content": "I add.\n\n```python\nprint(1 + )\n```"},
+        {"role": "user", "content": f"Output:\n{UNREAD}"},
         {"role": "assistant", "content": "Now right.\n\n```python\nprint(1 + 1)\n```\n"},
         {"role": "user", "content": "Output:\n2"},
         {"role": "assistant", "content": "Thus:\n\n```python\nprint(2)\n```"},

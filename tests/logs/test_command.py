@@ -29,7 +29,7 @@ from cleaner_rl.logs.places import open_file
 from cleaner_rl.logs.records import write_record
 from cleaner_rl.trajectory import RolloutInfo, TextSpan, Trajectory, without_hindsight
 from cleaner_rl.trajectory.store import JsonlWriter, ParquetWriter, read
-from tests.builders import answered, as_text, failed, trajectory, worked
+from tests.builders import answered, as_text, trajectory, unread, worked
 from tests.logs.cases import CASES, Case, Step, py
 from tests.logs.rendering import RENDERED, hermes, inspect, openai, verl
 from tests.restricted import DOCKERS_CAPABILITIES, cleaner
@@ -67,8 +67,8 @@ def test_jsonl_comes_back_and_is_repaired(variant: str, tmp_path: Path) -> None:
     assert lines(tmp_path / "off/same/some.log") == records
     assert (off["trajectories"], off["edited"]) == (20, 0)
     on = cleaned(source, "--out", tmp_path / "on", "--same")
-    assert on["edits"] == {"graft": 8, "replace": 1}
-    assert on["repaired_turns"] == 10
+    assert on["edits"] == {"graft": 7, "replace": 1}
+    assert on["repaired_turns"] == 9
     changed = lines(tmp_path / "on/same/some.log")
     for case, before, after in zip(CASES, records, changed, strict=True):
         assert (after == before) is ("graft" not in case.expected and "replace" not in case.expected), case.name
@@ -83,7 +83,7 @@ def test_parquet_keeps_its_columns_and_types(tmp_path: Path) -> None:
     parts = sorted((tmp_path / "off/same").iterdir())
     assert [part.name for part in parts] == ["logs-00000.parquet", "logs-00001.parquet", "logs-00002.parquet"]
     assert pa.concat_tables([pq.read_table(part) for part in parts]).equals(table)
-    assert cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}
+    assert cleaned(tmp_path / "logs.parquet", "--out", tmp_path / "on")["edits"] == {"graft": 7, "replace": 1}
 
 
 def test_columns_that_json_has_no_words_for_are_named_where_nothing_is_left_to_read(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_an_eval_log_keeps_its_other_members(tmp_path: Path) -> None:
     cleaned(tmp_path / "run.eval", "--out", tmp_path / "off", "--method", "mask", "--same")
     with zipfile.ZipFile(tmp_path / "off/same/run.eval") as archive:
         assert {name: json.loads(archive.read(name)) for name in archive.namelist()} == members
-    assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "on")["edits"] == {"graft": 8, "replace": 1}
+    assert cleaned(tmp_path / "run.eval", "--out", tmp_path / "on")["edits"] == {"graft": 7, "replace": 1}
 
 
 def test_members_that_inspect_compressed_with_zstd_are_read(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_members_that_inspect_compressed_with_zstd_are_read(tmp_path: Path) -> N
 
 def test_our_own_store_is_repaired_too(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path / "store") as writer:
-        writer.write(trajectory(failed("print(1 + y)"), worked("print(1 + 1)"), answered()))
+        writer.write(trajectory(unread(), worked("print(1 + 1)"), answered()))
         text = trajectory(worked(), answered())
         asked = RolloutInfo(messages=[{"role": "user", "content": "?"}], tools=[{"name": "python"}])
         writer.write(Trajectory(TextSpan("?"), tuple(map(as_text, text.turns)), text.key, info=asked))
@@ -155,7 +155,7 @@ def test_a_folder_of_all_kinds_in_small_pieces_and_two_processes(tmp_path: Path)
     two = cleaned(logs, "--out", tmp_path / "two", "--jobs", "2")
     assert {**one, "out": ""} == {**two, "out": ""}
     assert one["trajectories"] == 100
-    assert one["edits"] == {"graft": 40, "replace": 5}
+    assert one["edits"] == {"graft": 35, "replace": 5}
 
 
 def test_logs_of_one_name_are_all_written_again(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_of_a_log_that_is_damaged_further_in_the_beginning_is_read(options: list
 def test_of_a_store_with_a_line_that_is_cut_the_beginning_is_read(options: list[str], tmp_path: Path) -> None:
     with JsonlWriter(tmp_path / "store.jsonl") as writer:
         for _ in range(3):
-            writer.write(trajectory(failed("print(1 + y)"), worked("print(1 + 1)"), answered()))
+            writer.write(trajectory(unread(), worked("print(1 + 1)"), answered()))
     whole = (tmp_path / "store.jsonl").read_bytes()
     (tmp_path / "store.jsonl").write_bytes(whole[: -len(whole) // 6])
     found = cleaned(tmp_path / "store.jsonl", "--out", tmp_path / "out", *options)
@@ -581,7 +581,7 @@ def test_places_by_uri_as_in_an_object_store(options: str, tmp_path: Path) -> No
     write_lines(tmp_path / "logs/é 1?.jsonl", [openai(case) for case in CASES])
     logs, out = f"file://{tmp_path}/logs{options}", f"file://{tmp_path}/out{options}"
     found = cleaned(logs, "--out", out, "--same", "--sft", "parquet")
-    assert found["edits"] == {"graft": 32, "replace": 4}
+    assert found["edits"] == {"graft": 28, "replace": 4}
     here = cleaned(tmp_path / "logs", "--out", tmp_path / "here", "--same", "--sft", "parquet")
     named = {"out": "", "files": [], "examples": [], "tables": {}}
     assert {**found, **named} == {**here, **named}

@@ -19,7 +19,7 @@ from cleaner_rl.logs.sft import sft_rows
 from cleaner_rl.purify import RepairConfig
 from cleaner_rl.trajectory import Edit, RepairKind, RepairMode, RolloutInfo, Trajectory, undo
 from cleaner_rl.trajectory.store import ParquetWriter, read
-from tests.builders import answered, drafted, failed, trajectory, worked, written
+from tests.builders import answered, drafted, failed, trajectory, unread, worked, written
 from tests.logs.cases import CASES
 from tests.logs.rendering import RENDERED, openai
 
@@ -55,7 +55,7 @@ def test_a_row_of_a_log_is_a_repair_as_the_repaired_and_the_raw_log_have_it(vari
             assert row["feedback"]
             assert all(message["role"] != "assistant" for message in row["feedback"])
             assert row["failed"] != row["correction"]
-    assert repairs == 9
+    assert repairs == 8
 
 
 def test_a_row_of_a_lookahead_has_every_attempt_that_the_correction_was_sampled_after() -> None:
@@ -94,19 +94,19 @@ def test_the_command_writes_rows_of_logs_in_both_kinds_of_files(tmp_path: Path) 
     CliRunner().invoke(main, [*command, "parquet", "--out", str(tmp_path / "columns")], catch_exceptions=False)
 
     rows = [json.loads(line) for line in (tmp_path / "lines/distill/part-000000.jsonl").read_text().splitlines()]
-    assert json.loads(told.stdout)["distill_rows"] == len(rows) == 9
+    assert json.loads(told.stdout)["distill_rows"] == len(rows) == 8
     (part,) = (tmp_path / "columns/distill").rglob("*.parquet")
     assert [opened(narrow(row)) for row in pq.read_table(part).to_pylist()] == [narrow(row) for row in rows]
     stored = list(read(tmp_path / "lines/store"))
     assert [json.loads(json.dumps(row)) for each in stored for row in distillation_rows(each)] == rows
-    assert preview(source, LogSettings(distill="jsonl")).summary.distill_rows == 9  # type: ignore[arg-type]
-    assert "repair rows  9" in purify(source, tmp_path / "lines", LogSettings(distill="jsonl")).as_text()  # type: ignore[arg-type]
+    assert preview(source, LogSettings(distill="jsonl")).summary.distill_rows == 8  # type: ignore[arg-type]
+    assert "repair rows  8" in purify(source, tmp_path / "lines", LogSettings(distill="jsonl")).as_text()  # type: ignore[arg-type]
 
 
 def test_a_store_gives_the_repairs_that_it_has_and_those_that_hindsight_finds(tmp_path: Path) -> None:
     edit = Edit(RepairMode.SAAR, RepairKind.GRAFT, (failed(), worked()))
     repaired = replace(trajectory(replace(worked(), edit=edit), answered()), info=ASKED, success=True)
-    raw = replace(trajectory(failed("print(1 + y)"), worked("print(1 + 1)"), answered()), info=ASKED)
+    raw = replace(trajectory(unread(), worked("print(1 + 1)"), answered()), info=ASKED)
     with ParquetWriter(tmp_path / "store") as writer:
         writer.write(repaired)
         writer.write(raw)

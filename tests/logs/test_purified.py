@@ -11,7 +11,7 @@ from cleaner_rl.logs import Reading, purify_log, read_record
 from cleaner_rl.logs.warrant import Unwarranted
 from cleaner_rl.purify import LeftAlone, RepairConfig, hindsight
 from cleaner_rl.trajectory import StopReason, TextSpan, TokenSpan, Trajectory, Turn
-from tests.builders import answered, failed, trajectory, worked
+from tests.builders import answered, failed, trajectory, unread, worked
 from tests.logs.cases import FIX, OTHER, SLIP, Case, Step
 from tests.logs.rendering import openai
 
@@ -52,7 +52,7 @@ def test_whether_a_log_can_be_used_is_asked_once_of_each_turn(monkeypatch: pytes
 
 def test_a_failure_before_another_program_is_left_alone_with_the_reason() -> None:
     found = purify_log(imported(SLIP, OTHER, SLIP, FIX), RepairConfig())
-    assert found.left_alone == (LeftAlone(0, Unwarranted.OTHER_PURPOSE),)
+    assert found.left_alone == (LeftAlone(0, Unwarranted.OTHER_TARGET),)
     assert [turn.edit is not None for turn in found.trajectory.turns] == [False, False, True]
     similar = purify_log(imported(SLIP, FIX), RepairConfig(min_similarity=0.99))
     assert similar.left_alone == (LeftAlone(0, Unwarranted.DISSIMILAR),)
@@ -73,7 +73,7 @@ def test_scores_stay_where_nothing_is_edited() -> None:
 
 def test_scores_before_the_first_new_edit_stay_and_those_behind_it_go() -> None:
     before = rescored().turns
-    raw = replace(rescored(), turns=(*before[:2], failed("print(1 + y)"), worked("print(1 + 1)"), *before[2:]))
+    raw = replace(rescored(), turns=(*before[:2], unread(), worked("print(1 + 1)"), *before[2:]))
     after = purify_log(raw, RepairConfig()).trajectory.turns
     assert after[:2] == before[:2]
     assert len(after) == 4

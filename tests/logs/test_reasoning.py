@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cleaner_rl.logs import Reading, purify_log, read_record
+from cleaner_rl.logs.reasoning import loses_what_it_names
 from cleaner_rl.logs.warrant import Unwarranted
-from cleaner_rl.logs.warrant.reasoning import loses_what_it_names
 from cleaner_rl.purify import RepairConfig
-from tests.logs.cases import FIX, NAME, Case, Step, py
+from tests.logs.cases import FIX, SLIP, UNREAD, Case, Step, py
 from tests.logs.rendering import openai
 
 
@@ -36,11 +36,11 @@ def test_reasoning_may_not_name_what_the_correction_lacks(reasoning: str, lost: 
 
 
 @pytest.mark.parametrize(
-    ("said", "reasons"), [("I add.", []), ("I add `y`.", [Unwarranted.OTHER_PURPOSE]), ("I add `1`.", [])]
+    ("said", "reasons"), [("I add.", []), ("I add `yards`.", [Unwarranted.OTHER_TARGET]), ("I add `1`.", [])]
 )
 def test_a_graft_is_refused_where_the_reasoning_that_stays_names_what_is_gone(said: str, reasons: list[str]) -> None:
-    slip = Step(said.replace("`y`", "`yards`"), (py("print(1 + yards)", NAME.replace("'y'", "'yards'")),))
-    assert left(slip, FIX, Step("It is 2.")) == reasons
+    slip = Step(said, (py("print(1 + yards))", UNREAD),))
+    assert left(slip, Step("So.", (py("print(1 + yard)", "2"),)), Step("It is 2.")) == reasons
 
 
 @pytest.mark.parametrize(
@@ -53,5 +53,5 @@ def test_a_graft_is_refused_where_the_reasoning_that_stays_names_what_is_gone(sa
     ],
 )
 def test_a_repair_is_refused_where_the_turn_behind_it_apologises(behind: str, reasons: list[str]) -> None:
-    slip = Step("I add.", (py("print(1 + y)", NAME),))
-    assert left(slip, FIX, Step(behind)) == reasons
+    assert left(SLIP, FIX, Step(behind)) == reasons
+    assert left(SLIP, FIX, Step("Next."), Step(behind)) == reasons

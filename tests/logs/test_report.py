@@ -17,7 +17,7 @@ from cleaner_rl.logs.report import VERDICTS
 from cleaner_rl.logs.summary import total
 from cleaner_rl.logs.warrant import Unwarranted
 from cleaner_rl.purify import Reason, ReplayVerdict
-from tests.logs.cases import Call, Case, Step, py, raised
+from tests.logs.cases import UNREAD, Call, Case, Step, py
 from tests.logs.rendering import openai
 
 
@@ -26,13 +26,13 @@ def shell(command: str, text: str) -> Call:
 
 
 TYPO = (
-    Step("I look.", (shell("git statsu --short", "git: 'statsu' is not a git command. See 'git --help'."),)),
+    Step("I look.", (shell("gti status --short", "bash: gti: command not found"),)),
     Step("I meant status.", (shell("git status --short", " M a.py"),)),
 )
 TESTS = (Step("I test.", (shell("pytest -q", "1 failed, 3 passed in 0.1s"),), then="Leave it."),)
 IMPORT = (
-    Step("I count.", (py("print(sqrt(4))", raised("NameError: name 'sqrt' is not defined")),)),
-    Step("I import.", (py("from math import sqrt\nprint(sqrt(4))", "2.0"),)),
+    Step("I count.", (py("print(sum([4, 5])", UNREAD),)),
+    Step("I import.", (py("print(sum([4, 5]))", "9"),)),
 )
 SILENT = (Step("I set.", (py("x = 1", ""),)),)
 TALK = (Step("Nothing to do."),)
@@ -79,13 +79,13 @@ def test_calls_are_counted_by_tool(result: PurifyResult) -> None:
 def test_repairs_are_shown_as_examples(result: PurifyResult, tmp_path: Path) -> None:
     log = f"{tmp_path}/logs/a.jsonl"
     python, command = result.summary.examples
-    error = "NameError: name 'sqrt' is not defined"
-    assert python == EditExample("python", log, 3, "record-2", "graft", (), error, ("from math import sqrt",))
-    assert (command.before, command.after) == (("git statsu --short",), ("git status --short",))
+    error, before, after = "SyntaxError: invalid syntax", ("print(sum([4, 5])",), ("print(sum([4, 5]))",)
+    assert python == EditExample("python", log, 3, "record-2", "graft", before, error, after)
+    assert (command.before, command.after) == (("gti status --short",), ("git status --short",))
     assert f"""\
   shell, {log}:1
-    - git statsu --short
-      (git: 'statsu' is not a git command. See 'git --help'.)
+    - gti status --short
+      (bash: gti: command not found)
     + git status --short
 """ in result.as_text()
 
@@ -119,14 +119,14 @@ def test_a_summary_is_the_same_whichever_unit_is_done_first(tmp_path: Path) -> N
 
 
 def test_what_a_log_holds_cannot_command_the_terminal(tmp_path: Path) -> None:
-    error = raised("NameError: name 'sqrt' is not defined \x1b[2J")
+    error = UNREAD + " \x1b[2J"
     hostile = (
-        Step("I count.", (py("print(sqrt(4))  # \x1b]0;owned\x07", error),)),
-        Step("I import.", (py("from math import sqrt\nprint(sqrt(4))  # \u202e", "2.0"),)),
+        Step("I count.", (py("print(len('a')  # \x1b]0;owned\x07", error),)),
+        Step("I close it.", (py("print(len('a'))  # \x1b]0;owned\x07 \u202e", "1"),)),
     )
     log = written(tmp_path / "a.jsonl", hostile)
     text = purify(log, tmp_path / "out", LogSettings()).as_text()
-    assert "- print(sqrt(4))" in text
+    assert "- print(len('a')" in text
     assert not [each for each in text if not each.isprintable() and each != "\n"]
 
 
@@ -140,7 +140,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
     assert ran.stdout == seen.as_text() + "\n"
     assert not ran.stderr, "it runs no code"
     assert f"  openai          {log.stat().st_size:>14,} bytes  {log}\n" in ran.stdout
-    for words in ("2 of them repaired; nothing is written", "- git statsu --short", "SFT rows     3"):
+    for words in ("2 of them repaired; nothing is written", "- gti status --short", "SFT rows     3"):
         assert words in ran.stdout
 
 

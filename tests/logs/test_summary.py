@@ -56,7 +56,7 @@ def test_a_mended_failure_that_was_left_alone_is_not_abandoned() -> None:
 
 def test_a_failure_that_is_spoken_of_after_somebody_spoke_is_left_alone() -> None:
     fix = Step("Now right.", (py("print(1 + 1)", "2"),), then="Why?")
-    told = purify_log(imported(Case("told", (SLIP, fix, Step("There was a NameError."), ANSWER), ())), RepairConfig())
+    told = purify_log(imported(Case("told", (SLIP, fix, Step("There was a SyntaxError."), ANSWER), ())), RepairConfig())
     assert told.left_alone == (LeftAlone(0, Unwarranted.MENTIONED),)
     untold = Case("untold", (SLIP, fix, ANSWER), ())
     ((_, edit),) = purify_log(imported(untold), RepairConfig()).trajectory.edits

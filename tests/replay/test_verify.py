@@ -20,7 +20,7 @@ from cleaner_rl.trajectory import Key, RolloutInfo, TextSpan, Trajectory, Turn
 from cleaner_rl.trajectory.store import ParquetWriter, read
 from cleaner_sandbox import Node, NodeConfig, Tier
 from tests.builders import drafted_text, observed_text, written
-from tests.logs.cases import Case, Step, py
+from tests.logs.cases import UNREAD, Case, Step, py
 from tests.logs.rendering import openai
 from tests.nodes import needs
 
@@ -106,12 +106,13 @@ def raised(last: str, line: int = 1) -> str:
 
 
 FINE = (
-    Step("I add.", (py("print(1 + y)", raised("NameError: name 'y' is not defined")),)),
+    Step("I add.", (py("print(1 + )", UNREAD),)),
     Step("Right.", (py("print(1 + 1)", "2"),)),
 )
+COUNTED = "n = globals().get('n', 0) + 1\nprint({}(n, 1))"
 NEEDED = (
-    Step("I set.", (py("y = list()\nprint(Max(0, 3, 4, len(y)))", raised("NameError: name 'Max' is not defined", 2)),)),
-    Step("I print.", (py("print(max(0, 3, 4, len(y)))", "4"),)),
+    Step("I count.", (py(COUNTED.format("Max"), raised("NameError: name 'Max' is not defined", 2)),)),
+    Step("I count.", (py(COUNTED.format("max"), "2"),)),
 )
 """The correction needs what the failed cell did before it raised, which a notebook keeps."""
 REPLAYED = {

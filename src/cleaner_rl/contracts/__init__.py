@@ -6,7 +6,7 @@
         def make(self): return Brackets()
         def write(self, tool, code): return f"[[{tool}]]{code}[[/]]"
 
-- `call_formats` · `repair_rules` · `graders` · `log_adapters` · `tools` · `engines` · `trainers`: a
+- `call_formats` · `graders` · `log_adapters` · `tools` · `engines` · `trainers`: a
   contract each.
 
 pytest collects the subclass; nothing here imports it. Our own formats, rules, graders, tools,

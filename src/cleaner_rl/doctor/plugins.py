@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cleaner_rl.logs import LOG_ADAPTERS
-from cleaner_rl.logs.warrant import REPAIR_RULES
 from cleaner_rl.rollout import TOOLS
 from cleaner_rl.tasks import GRADERS
 from cleaner_rl.tools import CALL_FORMATS, PluginError, Plugins
 
 KINDS: tuple[Plugins[Any], ...] = (
     CALL_FORMATS,
-    REPAIR_RULES,
     GRADERS,
     LOG_ADAPTERS,
     TOOLS,

@@ -18,7 +18,6 @@ PINNED = re.compile(r"==\s*([\w.]+)")
 FOR = {
     "sandbox": "serving the sandbox over HTTP, and its client",
     "rollout": "`cleaner rollout` and template checks",
-    "logs": "`cleaner purify`, where it repairs",
     "verl": "`cleaner train`",
     "eval": "`cleaner eval`: graders for mathematics, plots, data sets from the hub",
     "view": "`cleaner view`",

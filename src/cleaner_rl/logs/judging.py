@@ -213,20 +213,23 @@ def judge_call(
     if status is None or (status is Status.FAULT and told.status is not Status.FAULT):
         # A fault makes the whole trajectory unusable, and words are not enough for that.
         return UNSURE
-    return Judged(worded(text if opened.signals.silent else opened.text, status, call.kind), by)
+    return Judged(worded(text if opened.signals.silent else opened.text, opened.text, status, call.kind), by)
 
 
-def worded(text: str, status: Status, kind: CallKind) -> ToolResult:
-    """Return the result behind a text: what was printed, and of a traceback the exception's own line."""
+def worded(text: str, opened: str, status: Status, kind: CallKind) -> ToolResult:
+    """Return the result behind a text: what was printed, and of a traceback the exception's own line.
+
+    `opened` is the text without what a harness wrote around it, which may hide the traceback's end.
+    """
     if status is Status.OK:
         return ToolResult(status, text)
-    found = ending_traceback(text)
+    found = ending_traceback(opened)
     if found is None and kind is CallKind.PYTHON:
-        found = ending_error(text)
+        found = ending_error(opened)
     if found is None:
         return ToolResult(status, text)
     start, exception = found
-    return ToolResult(status, text[:start], exception=exception)
+    return ToolResult(status, opened[:start], exception=exception)
 
 
 def read_text(text: str, call: ToolCall) -> Status | None:

@@ -21,7 +21,6 @@ from cleaner_rl.logs.report import as_text
 from cleaner_rl.logs.secrets import needed_scanner, secret_scanner
 from cleaner_rl.logs.summary import PurifySummary, total
 from cleaner_rl.logs.tables import REPORT
-from cleaner_rl.logs.warrant.parsers import needed_parsers
 from cleaner_rl.logs.work import Check, LogSettings
 
 RunTasks: TypeAlias = Callable[[list[UnitTask], Callable[[PurifySummary], None]], None]
@@ -105,8 +104,7 @@ def purify(
 
     Raises:
         LogError: A log can't be read, or not a single record of all logs.
-        ExtraMissingError: The extra `logs` is not installed, or `settings.redact` is set and the extra `secrets` is
-            not.
+        ExtraMissingError: `settings.redact` is set, and the extra `secrets` is not installed.
         OtherRunError: `out` holds other results, or another process writes there.
         RayError: Ray is not installed, or the cluster can't be reached.
         WorkerKilledError: A process was killed.
@@ -121,8 +119,8 @@ def purify(
         ...     function = {"name": "python", "arguments": {"code": code}}
         ...     said = {"role": "assistant", "content": "I add.", "tool_calls": [{"id": code, "function": function}]}
         ...     return [said, {"role": "tool", "tool_call_id": code, **result}]
-        >>> error = "Traceback (most recent call last):\\nNameError: name 'y' is not defined"
-        >>> failed = call("print(1 + y)", {"content": error, "is_error": True})
+        >>> error = '  File "<stdin>", line 1\\n    print(1 + )\\nSyntaxError: invalid syntax'
+        >>> failed = call("print(1 + )", {"content": error, "is_error": True})
         >>> worked = call("print(1 + 1)", {"content": "2", "is_error": False})
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> record = {"messages": [{"role": "user", "content": "1 + 1?"}, *failed, *worked]}
@@ -173,8 +171,7 @@ def preview(
 
     Raises:
         LogError: A log can't be read, or not a single record of all logs.
-        ExtraMissingError: The extra `logs` is not installed, or `settings.redact` is set and the extra `secrets` is
-            not.
+        ExtraMissingError: `settings.redact` is set, and the extra `secrets` is not installed.
         WorkerKilledError: A process was killed.
         OSError: A file can't be read.
     """
@@ -208,8 +205,6 @@ class _Job:
 
     def plan(self, out: str | None) -> LogPlan:
         settings = self.settings
-        if settings.repair is not None:
-            needed_parsers()
         if settings.redact:
             needed_scanner()
         if settings.tokenizer is not None:

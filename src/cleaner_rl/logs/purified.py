@@ -20,8 +20,7 @@ from itertools import pairwise, takewhile
 from typing import Any, Generic
 
 from cleaner_rl.logs.formats.base import log_of
-from cleaner_rl.logs.warrant import Leftovers, Warrant
-from cleaner_rl.logs.warrant.parsers import needed_parsers
+from cleaner_rl.logs.warrant import Warrant, accepted_by
 from cleaner_rl.purify import LeftAlone, Reason, Refusal, RepairConfig, hindsight
 from cleaner_rl.tools import CallKind
 from cleaner_rl.trajectory import (
@@ -78,27 +77,33 @@ class PurifiedLog(Generic[S]):
 
 
 def purify_log(
-    trajectory: Trajectory[S],
-    config: RepairConfig,
-    leftovers: Leftovers = Leftovers.UNCHECKED,
-    *,
-    refusal: Refusal | None = None,
+    trajectory: Trajectory[S], config: RepairConfig, *, replayed: bool = False, refusal: Refusal | None = None
 ) -> PurifiedLog[S]:
     """Repair every failed turn that the model itself corrected, within the borders above, where that is warranted.
 
-    `leftovers` says whether the caller replays Python programs (see `warrant.Leftovers`). `refusal` is asked before the
+    `replayed` says whether the caller replays Python programs (see `warrant.Warrant`). `refusal` is asked before the
     warrant: it can only refuse more.
     """
-    needed_parsers()
     bare = without_rescoring(trajectory)
-    warrant = Warrant(bare, config, leftovers)
+    warrant = Warrant(bare, config, replayed=replayed)
 
     def refused(failures: range, failed: int) -> StrEnum | None:
         return (None if refusal is None else refusal(failures, failed)) or warrant(failures, failed)
 
     purified = hindsight(bare, config, refused, frozenset(_borders(trajectory)))
     turns = _with_scores(purified.trajectory.turns, trajectory.turns)
-    return PurifiedLog(replace(trajectory, turns=tuple(turns)), purified.left_alone)
+    before = {id(_replaced(turn)) for turn in trajectory.turns}
+    named = (turn if id(_replaced(turn)) in before else _accepted(turn) for turn in turns)
+    return PurifiedLog(replace(trajectory, turns=tuple(named)), purified.left_alone)
+
+
+def _accepted(turn: Turn[S]) -> Turn[S]:
+    """Return a turn whose edit says by what it was accepted."""
+    edit = turn.edit
+    if edit is None:
+        return turn
+    shown = {accepted_by(each) for each in edit.original if each.failed}
+    return replace(turn, edit=replace(edit, accepted_by=max(shown, default="")))  # "replay" where one of them needs it
 
 
 def purify_to_replay(trajectory: Trajectory[S], config: RepairConfig) -> PurifiedLog[S]:
@@ -109,7 +114,7 @@ def purify_to_replay(trajectory: Trajectory[S], config: RepairConfig) -> Purifie
     unreplayed = purify_log(trajectory, config)
     if any(call.kind is not CallKind.PYTHON for turn in trajectory.turns for call in turn.calls):
         return unreplayed  # no sandbox runs it
-    tried = purify_log(trajectory, config, Leftovers.REPLAYED)
+    tried = purify_log(trajectory, config, replayed=True)
     same = len(tried.trajectory.turns) == len(unreplayed.trajectory.turns)
     return unreplayed if same else replace(tried, unreplayed=unreplayed)
 

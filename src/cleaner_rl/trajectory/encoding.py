@@ -32,7 +32,8 @@ def encode(trajectory: Trajectory[TextSpan], tokenize: Callable[[str], Sequence[
 
     def edit(each: Edit[TextSpan]) -> Edit[TokenSpan]:
         original = tuple(turn(one) for one in each.original)
-        return Edit(each.mode, each.kind, original, each.similarity, each.measure, each.refusal, each.stale)
+        rest = (each.similarity, each.measure, each.refusal, each.stale, each.accepted_by)
+        return Edit(each.mode, each.kind, original, *rest)
 
     return Trajectory(
         span(trajectory.prompt),

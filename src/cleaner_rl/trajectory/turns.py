@@ -116,6 +116,9 @@ class Edit(Generic[S]):
     """Why no correction was committed; empty if one was."""
     stale: tuple[str, ...] = ()
     """Words in the turn's reasoning that mention the removed errors."""
+    accepted_by: str = ""
+    """Who or what showed that the correction may stand for the failure: on logs "nothing happened", "replay", or the
+    name of the person or model that said so; empty in training, where every verified correction is taken."""
 
     @property
     def commits(self) -> bool:

@@ -25,7 +25,6 @@ from openenv.core.harness import (
 )
 
 from cleaner_rl.logs import Reading, purify_log
-from cleaner_rl.logs.warrant import Leftovers
 from cleaner_rl.purify import (
     ExecuteCall,
     LeftAlone,
@@ -286,7 +285,7 @@ class CleanerSession(ResourceSession):  # type: ignore[misc]
 
     async def _proven(self, rollout: Graded, config: RepairConfig) -> tuple[Graded, Sequence[LeftAlone]]:
         """Return the rollout with every repair that is warranted, if a replay gives its results again."""
-        tried = purify_log(rollout, config, Leftovers.REPLAYED, refusal=_unplaced(rollout))
+        tried = purify_log(rollout, config, replayed=True, refusal=_unplaced(rollout))
         if not tried.trajectory.edits:
             return rollout, tried.left_alone
         try:

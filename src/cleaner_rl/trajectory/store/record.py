@@ -143,8 +143,21 @@ class _Original:
         return tuple(TURN.from_json(turn) for turn in value)
 
 
-EDIT = Struct(
-    Edit,
+class _Edits(Struct):
+    """Edits, also those of stores that were written before an edit said who had accepted it."""
+
+    def from_json(self, value: Json) -> Any:
+        """The opposite of `to_json`."""
+        return None if value is None else super().from_json({"accepted_by": "", **value})
+
+
+def _edit(*fields: Any) -> Edit[Any]:
+    made: Edit[Any] = Edit(*fields)
+    return made if made.accepted_by else replace(made, accepted_by="")  # null in such a store
+
+
+EDIT = _Edits(
+    _edit,
     [
         Field("mode", Choice(RepairMode)),
         Field("kind", Choice(RepairKind)),
@@ -153,6 +166,7 @@ EDIT = Struct(
         Field("measure", TEXT),
         Field("refusal", TEXT),
         Field("stale", Lists(TEXT)),
+        Field("accepted_by", TEXT),
     ],
 )
 TURN = Struct(

@@ -11,7 +11,10 @@ import re
 
 APOLOGY = re.compile(
     r"\bapologi[sz]e for (?:the|my|that|this) (?:previous |earlier )?(?:mistake|error|oversight|bug|typo)"
-    r"|\b(?:in|with) my (?:previous|last|earlier) (?:response|attempt|code|command|call|edit|query|program)",
+    r"|\b(?:in|with) my (?:previous|last|earlier) (?:response|attempt|code|command|call|edit|query|program)"
+    r"|\b(?:first|initial|earlier|previous) (?:attempt|try|edit|call|command|query|patch|statement)\b"
+    r"|\bmy (?:own )?(?:typo|mistake|slip|misspelling)s?\b"
+    r"|\bI (?:first|initially|mistakenly|wrongly) (?:tried|used|wrote)",
     re.IGNORECASE,
 )
 """Words behind a repair about what it took out."""
@@ -25,7 +28,7 @@ def loses_what_it_names(reasoning: str, failed: str, correction: str) -> bool:
     """Return whether reasoning names a part of the failed program that the correction doesn't have.
 
     Examples:
-        >>> from cleaner_rl.logs.warrant.reasoning import loses_what_it_names
+        >>> from cleaner_rl.logs.reasoning import loses_what_it_names
         >>> loses_what_it_names("I use `exp`.", "from math import exp", "import math")
         True
         >>> loses_what_it_names("I use sympy.", "import sympy", "import math")
