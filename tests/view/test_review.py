@@ -45,9 +45,9 @@ def test_a_sample_has_each_kind_of_decision_and_is_the_same_again(clean: Path) -
 def test_an_edit_is_shown_with_what_it_replaced(clean: Path) -> None:
     edits = [each for each in items(clean) if each.what is What.EDIT]
     texts = [dict(each.texts) for each in edits]
-    assert any("print(1 + y)" in each["what the agent did"] for each in texts)
+    assert any("print(1 + )" in each["what the agent did"] for each in texts)
     assert any("print(1 + 1)" in each["what stands there now"] for each in texts)
-    assert all("NameError" in each["what it got"] for each in texts if "print(1 + y)" in each["what the agent did"])
+    assert all("SyntaxError" in each["what it got"] for each in texts if "print(1 + )" in each["what the agent did"])
 
 
 def test_answers_are_kept_at_once_the_latest_counts_and_a_review_goes_on(clean: Path, tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def nothing_happened(call: ToolCall, result: ToolResult) -> bool:
 
 def _had_no_command(command: str, told: str) -> bool:
     """Return whether a shell could not read a command of one line, or does not know the only program in it."""
-    if "\n" in command.strip():
+    if "\n" in command.replace("\\\n", "").strip():
         return False  # a shell reads line by line, and runs those before
     if UNREAD_COMMAND.search(told):
         return True
