@@ -173,7 +173,7 @@ class _Outcome:
     verified: VerifyResult
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class CleanerSession(ResourceSession):  # type: ignore[misc]
     """A session of another factory. Its trace is purified when it is asked for."""
 
