@@ -27,7 +27,7 @@ def test_programs_in_fences_are_calls_and_their_failures_are_repaired() -> None:
     record = fenced(CASES[0])
     trajectory = read_record(record, "openai", 0, Reading(call_format="fenced"))
     assert [[(call.name, call.code, call.problem) for call in turn.calls] for turn in trajectory.turns] == [
-        [("python", "print(1 + y)\n", None)],
+        [("python", "print(1 + )\n", None)],
         [("python", "print(1 + 1)\n", None)],
         [],
     ]

@@ -51,10 +51,10 @@ def test_verl_s_data_set_learns_what_the_agent_said(variant: str, tmp_path: Path
     first = learnt(dataset, 0)
     assert "I add." in first, "the graft's reasoning"
     assert "print(1 + 1)" in first
-    assert "print(1 + y)" not in first
+    assert "print(1 + )" not in first
     assert "The answer is 2." in first
     assert "What is 1 + 1?" not in first
-    assert "NameError" not in tokenizer.decode(dataset[0]["input_ids"])
+    assert "SyntaxError" not in tokenizer.decode(dataset[0]["input_ids"])
 
 
 def test_a_call_that_failed_and_stayed_is_context_and_no_example(tmp_path: Path, tokenizer: Any) -> None:
@@ -66,6 +66,6 @@ def test_a_call_that_failed_and_stayed_is_context_and_no_example(tmp_path: Path,
     config = OmegaConf.create({"max_length": 4096, "truncation": "error", "ignore_input_ids_mismatch": True})
     number = next(index for index, case in enumerate(CASES) if case.name == "a failure that nobody mended")
     masked = MaskedSFTDataset(list(files), tokenizer, config)
-    assert "print(1 + y)" not in learnt(masked, number)
+    assert "print(1 + )" not in learnt(masked, number)
     assert "The answer is 2." in learnt(masked, number)
-    assert "print(1 + y)" in tokenizer.decode(masked[number]["input_ids"])
+    assert "print(1 + )" in tokenizer.decode(masked[number]["input_ids"])
