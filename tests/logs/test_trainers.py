@@ -238,3 +238,10 @@ def test_rows_of_solved_tasks_alone(tmp_path: Path) -> None:
 def test_what_needs_a_tokenizer_says_so(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         LogSettings(**settings)
+
+
+def test_a_template_that_takes_arguments_as_text_alone_gets_text() -> None:
+    tokenizer = train_tokenizer(["print(1 + 1)"] * 50, 400)
+    said = "{% if m.tool_calls %}{{ 'args: ' + m.tool_calls[0].function.arguments }}{% endif %}"
+    tokenizer.chat_template = f"{{% for m in messages %}}{{{{ m.content }}}}{said}{{% endfor %}}"
+    assert '"code": "print(1)"' in Template(tokenizer).text(neutral()[0]["messages"], None)

@@ -7,7 +7,9 @@ that ends with it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from os.path import commonprefix
@@ -31,11 +33,12 @@ class Template:
 
     def text(self, messages: list[Record], tools: list[Record] | None, *, opened: bool = False) -> str:
         """Return messages as text; `opened` with what the model's next turn begins with."""
+        options = {"tools": tools, "tokenize": False, "add_generation_prompt": opened}
         try:
-            return str(
-                self.tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=opened)
-            )
+            return str(self.tokenizer.apply_chat_template(messages, **options))
         except Exception as error:  # what a template can raise is its own affair
+            with suppress(Exception):  # DeepSeek-V3's takes arguments as text alone
+                return str(self.tokenizer.apply_chat_template([_with_text(each) for each in messages], **options))
             raise Unreadable(f"messages that the chat template refuses ({error})") from error
 
     def count(self, messages: list[Record], tools: list[Record] | None) -> int:
@@ -102,6 +105,15 @@ class Template:
             if not alone or fits(made):
                 yield made
             begin = begin + 1 if alone else low
+
+
+def _with_text(message: Record) -> Record:
+    """Return a message with the arguments of its calls as JSON text."""
+    calls = [
+        {**call, "function": {**call["function"], "arguments": json.dumps(call["function"]["arguments"])}}
+        for call in message.get("tool_calls", ())
+    ]
+    return {**message, "tool_calls": calls} if calls else message
 
 
 @cache
