@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 
 PROMPT = load_prompt("shell")
 SETUP = "mkdir -p src && cd src && printf 'alpha 1\\nbeta 2\\n' > counts.txt && export WORD=beta"
-MISSPELT, RIGHT = "grep -c alpha coutns.txt", "grep -c alpha counts.txt"
+MISSPELT, RIGHT = "gerp -c alpha counts.txt", "grep -c alpha counts.txt"
 
 
 def turn(command: str, said: str = "Let me look.\n") -> str:

@@ -96,7 +96,8 @@ MAGIC = re.compile(r"^[ \t]*[!%]", re.MULTILINE)
 UNREAD_COMMAND = re.compile(r"\b(?:ba|z|da)?sh: .*(?:syntax error|unexpected EOF|unterminated quoted)", re.IGNORECASE)
 UNKNOWN_COMMAND = re.compile(
     r"(?:\S*sh: )?(?:line \d+: |\d+: )?(?P<name>[\w./-]+): (?:command )?not found$"
-    r"|.{0,120}exec: \"(?P<other>[\w./-]+)\": executable file not found"
+    r"|.{0,120}exec: \"(?P<other>[\w./-]+)\": executable file not found",
+    re.MULTILINE,
 )
 UNREAD_STATEMENT = re.compile(
     r"""syntax\ error | error\ in\ your\ SQL\ syntax | incomplete\ input | unrecognized\ token
