@@ -10,6 +10,7 @@ function's arguments mean, and a line for each option, and add it to `COMMANDS`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -80,6 +81,11 @@ COMMANDS = {
             "--scope": Option(("--scope", "successful"), {"settings.scope": PurifyScope.SUCCESSFUL}),
             "--distill": Option(("--distill", "jsonl"), {"settings.distill": "jsonl"}),
             "--sft": Option(("--sft", "parquet"), {"settings.sft": "parquet"}),
+            "--sft-for": Option(("--sft-for", "axolotl"), {"settings.sft": "parquet", "settings.sft_for": "axolotl"}),
+            "--tokenizer": Option(("--tokenizer", "model"), {"settings.tokenizer": "model"}),
+            "--max-tokens": Option(("--max-tokens", "9"), {"settings.max_tokens": 9}, ("--tokenizer", "model")),
+            "--solved-only": Option(("--solved-only",), {"settings.solved_only": True}),
+            "--reviews": Option(("--reviews", "reviews.jsonl"), {"settings.found_wrong": frozenset({"a1"})}),
             "--clean-only": Option(("--clean-only",), {"settings.clean_only": True}),
             "--unsure": Option(("--unsure", "train"), {"settings.unsure": "train"}),
             "--same": Option(("--same",), {"settings.same": True}),
@@ -152,6 +158,8 @@ def received(command: Command, words: Sequence[str], monkeypatch: pytest.MonkeyP
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "store").mkdir()
+    answers = ({"id": "a1", "said": "wrong"}, {"id": "a2", "said": "right"})
+    (tmp_path / "reviews.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in answers))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -163,11 +163,11 @@ def _check_calls(turn: Turn[TextSpan], message: Record, where: str) -> None:
     """Fail if a message holds its turn's calls neither as OpenAI has them nor as `<tool_call>` blocks in its text."""
     calls = message.get("tool_calls") or []
     for call in calls:
-        told = f'{where} has a call that is no {{"function": {{"name": …, "arguments": JSON text}}}}: {call!r}'
+        told = f'{where} has a call that is no {{"function": {{"name": …, "arguments": object}}}}: {call!r}'
         function = call.get("function") if isinstance(call, dict) else None
         assert isinstance(function, dict), told
         assert isinstance(function.get("name"), str), told
-        assert isinstance(function.get("arguments"), str), told
+        assert isinstance(function.get("arguments"), dict), told
     if calls:
         names = [call["function"]["name"] for call in calls]
         assert names == [call.name for call in turn.calls], f"{where} has the calls {names}"
