@@ -223,13 +223,14 @@ def worded(text: str, opened: str, status: Status, kind: CallKind) -> ToolResult
     """
     if status is Status.OK:
         return ToolResult(status, text)
-    found = ending_traceback(opened)
-    if found is None and kind is CallKind.PYTHON:
-        found = ending_error(opened)
-    if found is None:
-        return ToolResult(status, text)
-    start, exception = found
-    return ToolResult(status, opened[:start], exception=exception)
+    for each in dict.fromkeys((text, opened)):
+        found = ending_traceback(each)
+        if found is None and kind is CallKind.PYTHON:
+            found = ending_error(each)
+        if found is not None:
+            start, exception = found
+            return ToolResult(status, each[:start], exception=exception)
+    return ToolResult(status, text)
 
 
 def read_text(text: str, call: ToolCall) -> Status | None:

@@ -47,6 +47,8 @@ SQL_WORDS = frozenset(
     }
 )
 """Words that say what a statement does. Every other word is a name."""
+FUNCTIONS = frozenset({"avg", "count", "day", "max", "min", "month", "sum", "year"})
+"""Those of them that are names, too: they say what a statement does before a parenthesis only."""
 FORM = frozenset(
     {
         *("as", "by", "desc", "end", "from", "full", "group", "inner", "into", "join", "left", "limit", "on"),
@@ -272,7 +274,16 @@ def _is_value(word: str) -> bool:
 
 
 def _keywords(statement: list[str]) -> list[str]:
-    return [each for each in statement if each in SQL_WORDS]
+    return [each for each, after in _pairs(statement) if _is_keyword(each, after)]
+
+
+def _is_keyword(word: str, after: str) -> bool:
+    return word in SQL_WORDS and (after == "(" or word not in FUNCTIONS)
+
+
+def _pairs(statement: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield each word of a statement with the next one."""
+    return zip(statement, [*statement[1:], ""], strict=True)
 
 
 def _tables(text: str) -> list[str]:
@@ -282,8 +293,11 @@ def _tables(text: str) -> list[str]:
 
 def _columns(statement: list[str]) -> list[str]:
     """Return the names of a statement, without the tables before a dot."""
-    pairs = zip(statement, [*statement[1:], ""], strict=True)
-    return [each for each, after in pairs if after != "." and SQL_NAME.fullmatch(each) and each not in SQL_WORDS]
+    return [
+        each
+        for each, after in _pairs(statement)
+        if after != "." and SQL_NAME.fullmatch(each) and not _is_keyword(each, after)
+    ]
 
 
 def _are_parts(gone: list[str], come: list[str]) -> bool:

@@ -102,7 +102,8 @@ UNKNOWN_COMMAND = re.compile(
 UNREAD_STATEMENT = re.compile(
     r"""syntax\ error | error\ in\ your\ SQL\ syntax | incomplete\ input | unrecognized\ token
       | (?:no\ such|unknown|ambiguous)\ (?:column|table) | column\ .{1,80}\ (?:does\ not\ exist|is\ ambiguous)
-      | (?:relation|table)\ .{1,80}\ (?:does\ not|doesn't)\ exist | (?:parser|binder|catalog)\ error""",
+      | (?:relation|table)\ .{1,80}\ (?:does\ not|doesn't)\ exist
+      | (?:parser|binder|catalog)\ ?(?:error|exception)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
 """What a database says that did not begin with a statement: it could not read it, or knows a name of it not."""
