@@ -170,7 +170,7 @@ async def test_a_node_that_goes_away_loses_its_sessions() -> None:
         with pytest.raises(SessionLostError):
             await sandbox.open_session()
     async with opened(Node(CONFIG)) as (url, _):
-        client = await SandboxClient(url).__aenter__()
+        client = await SandboxClient(url, patience=0.2).__aenter__()
         session = await client.open_session()
     with pytest.raises(SessionLostError):
         await session.run("print(1)")

@@ -83,7 +83,7 @@ async def test_what_can_not_be_read_is_refused_with_a_reason() -> None:
         assert (await caller.post("/nowhere", {}))[0] == 404
         assert (await caller.get("/v1/run"))[0] == 405
         status, problem = await caller.post("/v1/sessions/absent/run", {"code": "1"})
-        assert (status, problem["error"]) == (410, "session_lost")
+        assert (status, problem["error"]) == (410, "unknown_session")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,11 @@ class SyncSession:
 
     def __init__(self, session: RemoteSession, client: SyncSandboxClient) -> None:
         self._session, self._client = session, client
-        self.id = session.id
+
+    @property
+    def id(self) -> str:
+        """Return its id on the node where it is now."""
+        return self._session.id
 
     def run(self, cell: Cell | str, within: float | None = None) -> CellOutcome:
         """Run a cell."""

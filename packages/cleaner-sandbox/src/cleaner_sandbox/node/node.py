@@ -212,6 +212,10 @@ class Node:
         """Return an open session. Raises `SessionLostError`, with the reason where it is still known."""
         return self._sessions.get(session_id)
 
+    def why_lost(self, session_id: str) -> str | None:
+        """Return why a session ended; None if there was none, or too many have ended since."""
+        return self._sessions.lost.get(session_id)
+
     @property
     def _layers(self) -> frozenset[Layer]:
         return self._tier.layers - self.config.without

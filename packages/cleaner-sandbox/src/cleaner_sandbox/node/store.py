@@ -48,7 +48,7 @@ class SessionStore:
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
         self._sessions: dict[str, Session] = {}
-        self._lost: dict[str, str] = {}
+        self.lost: dict[str, str] = {}
         self._opening: Counter[str] = Counter()
         """Sessions of each owner that have their place and no interpreter yet."""
         self._starting: dict[str, asyncio.Semaphore] = {}
@@ -95,7 +95,7 @@ class SessionStore:
         """An open session. Raises `SessionLostError`, with the reason where it is still known."""
         found = self._sessions.get(session_id)
         if found is None:
-            raise SessionLostError(f"session lost: {self._lost.get(session_id, 'no session has this id')}")
+            raise SessionLostError(f"session lost: {self.lost.get(session_id, 'no session has this id')}")
         return found
 
     def close(self) -> None:
@@ -146,9 +146,9 @@ class SessionStore:
 
     def _closed(self, session: Session, why: str) -> None:
         self._sessions.pop(session.id, None)
-        self._lost[session.id] = why
-        while len(self._lost) > REMEMBERED_LOSSES:
-            del self._lost[next(iter(self._lost))]
+        self.lost[session.id] = why
+        while len(self.lost) > REMEMBERED_LOSSES:
+            del self.lost[next(iter(self.lost))]
 
     async def _make_room(self, owner: str, owners: int) -> None:
         """Make room for one more session of an owner. Raises `NoRoomError` if there is none to be had.

@@ -37,6 +37,8 @@ OVERLOADED: Final = "overloaded"
 """There was no room to wait in."""
 DRAINING: Final = "draining"
 """The node is shutting down and did not start the call."""
+UNKNOWN_SESSION: Final = "unknown_session"
+"""The node has no such session, and doesn't know that it had one: it may have restarted."""
 
 EXPLANATIONS: Final[Mapping[str, str]] = {
     BROKEN: "The sandbox broke while it ran the program.",

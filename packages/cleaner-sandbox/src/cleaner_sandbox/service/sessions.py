@@ -29,7 +29,9 @@ from cleaner_sandbox.protocol.requests import (
 from cleaner_sandbox.protocol.results import RunStatus
 from cleaner_sandbox.protocol.wire import (
     BROKEN,
+    DRAINING,
     EXPLANATIONS,
+    UNKNOWN_SESSION,
     CellCall,
     Outcome,
     RollbackCall,
@@ -272,12 +274,19 @@ class Sessions:
             return await doing
         except SessionLostError as error:
             self._forget(held)
+            if self._app.queue.draining:  # it can be made again elsewhere
+                raise _unavailable(DRAINING) from None
             raise HttpError(410, "session_lost", f"The session is lost: {error}") from None
 
     def _find(self, exchange: Exchange, tenant: Tenant) -> Held:
         held = self._held.get(exchange.tail[0])
         if held is None or held.tenant is not tenant:
-            raise HttpError(410, "session_lost", "There is no such session here: closed, lost, or never opened.")
+            why = self._app.node.why_lost(exchange.tail[0])
+            if why is None:
+                raise HttpError(
+                    410, UNKNOWN_SESSION, "There is no such session here: never opened, or before a restart."
+                )
+            raise HttpError(410, "session_lost", f"The session is lost: session lost: {why}")
         return held
 
     def _forget(self, held: Held) -> None:
