@@ -46,7 +46,7 @@ def test_an_edit_is_shown_with_what_it_replaced(clean: Path) -> None:
     edits = [each for each in items(clean) if each.what is What.EDIT]
     texts = [dict(each.texts) for each in edits]
     assert any("print(1 + )" in each["what the agent did"] for each in texts)
-    assert any("print(1 + 1)" in each["what stands there now"] for each in texts)
+    assert any("print(1 + 1)" in each["the turn as it is now"] for each in texts)
     assert all("SyntaxError" in each["what it got"] for each in texts if "print(1 + )" in each["what the agent did"])
 
 

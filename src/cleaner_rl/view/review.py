@@ -92,7 +92,7 @@ def _item(trajectory: Trajectory[Any], what: What, name: str, index: int, place:
     if turn.edit is not None:
         for failed in turn.edit.original[:-1]:
             texts += [("what the agent did", _said(failed)), ("what it got", _shown(failed))]
-        texts += [("what stands there now", _said(turn)), ("what that got", _shown(turn))]
+        texts += [("the turn as it is now", _said(turn)), ("what that got", _shown(turn))]
     else:
         calls = len(turn.calls)
         number = f", call {place + 1} of {calls}" if calls > 1 and what is not What.LEFT else ""
